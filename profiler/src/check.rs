@@ -90,7 +90,8 @@ pub fn check(
     steps: &[StepFiles],
     is_there: impl Fn(&str) -> bool,
 ) -> Findings {
-    let is_target = |place: &Place| declared.rules.contains_key(place.path());
+    let target = |place: &Place| declared.target(place.path());
+    let is_target = |place: &Place| target(place).is_some();
     // Commands that made each file that is no target.
     let mut maker: HashMap<&Place, Vec<usize>> = HashMap::new();
     let mut made: HashSet<&str> = HashSet::new();
@@ -122,12 +123,9 @@ pub fn check(
     let mut read_for: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let mut seen: HashSet<(String, String)> = HashSet::new();
     for (at, step) in steps.iter().enumerate() {
-        let targets: Vec<&str> = step
-            .writes
-            .keys()
-            .filter(|place| is_target(place))
-            .map(Place::path)
-            .collect();
+        let targets: BTreeSet<&str> = step.writes.keys().filter_map(target).collect();
+        let targets: Vec<&str> = targets.into_iter().collect();
+        let is_own = |place: &Place| target(place).is_some_and(|own| targets.contains(&own));
         if targets.is_empty() || is_build(&step.rule) {
             continue;
         }
@@ -144,7 +142,7 @@ pub fn check(
             let written = || steps[by].writes.keys();
             let is_before = written().any(|place| before.contains(place.path()));
             (
-                by == at || is_before || written().any(|place| targets.contains(&place.path())),
+                by == at || is_before || written().any(is_own),
                 written().any(&is_target),
             )
         };
@@ -152,8 +150,10 @@ pub fn check(
         for (by, place) in readings(steps, at, &maker) {
             let path = place.path();
             let makers = made_with.get(path).map_or(&[][..], Vec::as_slice);
+            let links = steps[by].links.iter().map(Place::path);
+            let read: Vec<&str> = links.chain([path]).collect();
             for target in &targets {
-                read_for.entry(target).or_default().insert(path);
+                read_for.entry(target).or_default().extend(&read);
             }
             let (mut is_after, mut of_target) = (false, false);
             for &by in makers {
@@ -175,14 +175,14 @@ pub fn check(
                 let mut targets = targets.iter();
                 makers.is_empty() && !is_there(path) && targets.any(|target| is_there(target))
             };
-            if targets.contains(&path) || is_declared || is_of_build() {
+            let reading = steps[by].reads[place];
+            if is_own(place) || is_declared || reading.is_free || is_of_build() {
                 continue;
             }
             let target = targets[0].to_owned();
             if !seen.insert((target.clone(), path.to_owned())) {
                 continue;
             }
-            let reading = steps[by].reads[place];
             findings.missing.push(Missing {
                 target,
                 needs: path.into(),
@@ -230,7 +230,9 @@ pub fn check(
         let none = BTreeSet::new();
         let read = read_for.get(target).unwrap_or(&none);
         for needs in &rule.needs {
+            let real = declared.links.get(needs).unwrap_or(needs);
             let is_used = read.contains(needs.as_str())
+                || read.contains(real.as_str())
                 || declared.phony.contains_key(needs)
                 || !declared.is_file(needs, &made);
             if !is_used {
@@ -327,7 +329,7 @@ fn missed(
     (made, made_with): (&HashSet<&str>, &HashMap<&str, Vec<usize>>),
 ) -> Vec<Missing> {
     let step = &steps[at];
-    let rule = |name: &str| declared.rules.get_key_value(name).map(|(name, _)| name);
+    let rule = |name: &str| declared.target(name);
     let begun = step.writes.keys().find_map(|place| rule(place.path()));
     let named = || {
         let words = unquote(&step.command);
@@ -337,7 +339,8 @@ fn missed(
                 above.is_some_and(|above| above.is_empty() || above.ends_with('/'))
             };
             let mut names = declared.rules.keys();
-            names.find(|name| is_it(name) && !made.contains(name.as_str()))
+            let name = names.find(|name| is_it(name) && !made.contains(name.as_str()));
+            name.map(String::as_str)
         })
     };
     if step.missed.is_empty() || is_build(&step.rule) {
@@ -361,7 +364,7 @@ fn missed(
     });
     missed
         .map(|(place, &first_ns)| Missing {
-            target: target.clone(),
+            target: target.into(),
             needs: place.path().into(),
             is_race: true,
             command: step.command.to_string(),

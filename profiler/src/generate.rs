@@ -17,6 +17,7 @@ mod compiled;
 mod drivers;
 mod effects;
 mod files;
+mod free;
 mod order;
 mod own;
 mod plan;

@@ -27,12 +27,15 @@ pub fn system_directories() -> impl Iterator<Item = &'static [u8]> {
     DIRECTORIES.iter().copied()
 }
 
-/// Directories of installed packages, wherever their tree begins (pyenv, conda, a venv).
+/// Directories and settings of installed packages, wherever their tree begins (pyenv, conda, a venv, a user's
+/// library of R).
 const PACKAGES: &[&[u8]] = &[
     b"/lib/python",
     b"/site-packages/",
     b"/dist-packages/",
     b"/node_modules/",
+    b"-linux-gnu-library/",
+    b"/pyvenv.cfg",
     b"/.pyenv/",
     b"/.rustup/",
     b"/lib/R/",
@@ -106,6 +109,8 @@ mod tests {
             "/dev/shm/sem.mp-1x",
             "/home/me/miniconda3/lib/python3.12/os.py",
             "/home/me/x/.venv/lib64/site-packages/numpy/core.py",
+            "/home/me/x/.venv/pyvenv.cfg",
+            "/home/me/R/x86_64-pc-linux-gnu-library/4.2/dplyr/R/dplyr.rdb",
             "/data/lib/libm.so",
             "/data/lib/libm.so.6.1",
         ] {

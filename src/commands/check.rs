@@ -87,14 +87,20 @@ pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
         None => builder(&trace, &cwd)?,
     };
     let upids = build.as_ref().map(|build| &build.upids[..]);
-    let (root, steps) = files_of_steps(&trace, upids)?.map_err(|unfit| {
+    let real = |path: &str| Some(std::fs::canonicalize(path).ok()?.to_str()?.to_owned());
+    let base = build.as_ref().map_or_else(
+        || cwd.to_string(),
+        |build| base_of(&build.command, &build.directory),
+    );
+    let base_found = real(&base).unwrap_or_else(|| base.clone());
+    let (root, steps) = files_of_steps(&trace, upids, &base_found)?.map_err(|unfit| {
         let what = args.trace.display();
         Failure::usage(format!("cannot check {what}: {}", unfit.reason)).hint(unfit.hint)
     })?;
-    let (kind, declared, name, base) = match (&args.declared, args.kind, build) {
+    let (kind, declared, name) = match (&args.declared, args.kind, build) {
         (Some(path), Some(kind), _) => {
             let name = path.display().to_string();
-            (kind.into(), read(path)?, name, root.clone())
+            (kind.into(), read(path)?, name)
         }
         (
             ..,
@@ -103,8 +109,7 @@ pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
             }),
         ) => {
             must_be_ours(&args.trace)?;
-            let (kind, text, name) = ask(&command, Path::new(&*directory))?;
-            (kind, text, name, base_of(&command, &directory))
+            ask(&command, Path::new(&*directory))?
         }
         _ => {
             let what = command.unwrap_or_else(|| "the traced run".into());
@@ -114,8 +119,9 @@ pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
             .hint("give them with --declared FILE --kind make|ninja|snakemake|edges"));
         }
     };
-    let declared = Declared::read(kind, &declared, &root, &base)
+    let mut declared = Declared::read(kind, &declared, &root, &base)
         .map_err(|why| Failure::usage(format!("cannot check against {name}: {why}")))?;
+    declared.follow_links(&root, real);
     let findings = check::check(&declared, &steps, |path| {
         Path::new(&root).join(path).exists()
     });

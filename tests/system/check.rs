@@ -1,6 +1,7 @@
 //! `flowtrace check` compares the declarations of a Makefile with the files that its commands read.
 
 use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -383,6 +384,127 @@ fn built_and_checked(
     finish(&mut run).expect(0);
     let found = check(&scratch, &work, &[]);
     Some((scratch, work, found))
+}
+
+/// A directory of two builds' files, in which a link leads to the other directory.
+fn beside(rules: &str) -> [(&'static str, String); 6] {
+    [
+        ("b/rules", rules.into()),
+        ("b/in", "1\n".into()),
+        ("shared/a.csv", "2\n".into()),
+        ("shared/conf", "3\n".into()),
+        (".settings", "4\n".into()),
+        ("shared/script", "#!/bin/sh\nsort \"$@\"\n".into()),
+    ]
+}
+
+/// The text of `check` after a run of `command` in the directory `from` of those files.
+fn checked_beside(rules: &str, from: &str, command: &[&str], code: i32) -> String {
+    let scratch = Scratch::new();
+    let work = scratch.dir("work");
+    for (name, text) in beside(rules) {
+        let path = work.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let all = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(work.join("shared/script"), all).unwrap();
+    fs::create_dir(work.join("shared/bin")).unwrap();
+    fs::copy("/usr/bin/sort", work.join("shared/bin/tool")).unwrap();
+    symlink("../shared/a.csv", work.join("b/link.csv")).unwrap();
+    symlink("in", work.join("b/l2.csv")).unwrap();
+    symlink("../shared", work.join("b/dir")).unwrap();
+    let from = work.join(from);
+    let mut run = run_in(&from, &scratch.join("trace.db"));
+    run.arg("--").args(command).env("HOME", scratch.dir("home"));
+    finish(&mut run).expect(0);
+    let mut checked = Command::new(FLOWTRACE);
+    checked.arg("check").arg(scratch.join("trace.db"));
+    checked.current_dir(&from).env("HOME", scratch.dir("home"));
+    finish(&mut checked).expect(code).stdout_text()
+}
+
+/// The same rules, read from the directory of the build and from the one above.
+const PLACES: [(&str, &[&str]); 2] = [
+    ("b", &["make", "-f", "rules"]),
+    ("", &["make", "-C", "b", "-f", "rules"]),
+];
+
+#[test]
+fn declared_files_count_through_links_and_in_other_directories() {
+    if !(need_fuse() && need_program("make")) {
+        return;
+    }
+    let rules = "all: v w x y z dir/made\nv: ../shared/a.csv\n\tcp ../shared/a.csv v\n\
+                 w: dir/a.csv\n\tcat < dir/a.csv > w\nx: link.csv\n\tsort link.csv > x\n\
+                 y: l2.csv\n\tcat l2.csv > y\nz: in\n\tcat l2.csv > z\n\
+                 dir/made: in\n\tcp in dir/made\n";
+    for (from, command) in PLACES {
+        let text = checked_beside(rules, from, command, 0);
+        assert!(
+            text.contains("all that was read for 6 rules") && !text.contains("not read"),
+            "{text}"
+        );
+    }
+    let rules = "all: x y\nx: link.csv in\n\tsort in > x\ny: in link.csv\n\tcat link.csv > y\n";
+    for (from, command) in PLACES {
+        let text = checked_beside(rules, from, command, 0);
+        let unread: Vec<&str> = text
+            .lines()
+            .filter(|line| line.contains("not read"))
+            .collect();
+        let ends = |line: &str, end: &str| line.trim_end().ends_with(end);
+        assert!(
+            unread.len() == 2 && ends(unread[0], "link.csv") && ends(unread[1], "in"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn what_is_read_in_other_directories_must_be_declared() {
+    if !(need_fuse() && need_program("make")) {
+        return;
+    }
+    // An installed program and the user's settings need no declaration.
+    let rules = "all: x y z\nx: in\n\tcat in ../shared/conf > x\ny: in\n\tsort in link.csv > y\n\
+                 z: in\n\tPATH=$(CURDIR)/../shared/bin:$$PATH; tool in ../.settings > z; ../shared/script z\n";
+    for (from, command) in PLACES {
+        let text = checked_beside(rules, from, command, 1);
+        let missing: Vec<&str> = text
+            .lines()
+            .filter(|line| line.starts_with("  missing "))
+            .collect();
+        assert!(
+            missing.len() == 3
+                && missing[0].contains("shared/conf ")
+                && missing[1].contains("shared/a.csv ")
+                && missing[2].contains("shared/script "),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn snakemake_reads_its_rules_without_a_declaration() {
+    if !has("snakemake") {
+        return;
+    }
+    let rules = "include: 'more'\nrule all:\n    input: 'n', 'o', 'p'\n\
+                 rule n:\n    input: 'link.csv'\n    output: 'n'\n    shell: 'cat {input} > {output}'\n\
+                 rule o:\n    input: '../shared/conf'\n    output: 'o'\n    shell: 'cat {input} > {output}'\n\
+                 rule p:\n    input: 'in'\n    output: 'p'\n    run:\n        \
+                 open(output[0], 'w').write(open(input[0]).read())\n";
+    let command = [
+        "sh",
+        "-c",
+        ": > more; exec snakemake -s rules --quiet --cores 1",
+    ];
+    let text = checked_beside(rules, "b", &command, 0);
+    assert!(
+        text.contains("all that was read for 3 rules") && !text.contains("not read"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -28,6 +28,10 @@ pub struct Declared {
     pub phony: BTreeMap<String, Rule>,
     /// Files that the description names and makes by no rule.
     pub sources: BTreeSet<String>,
+    /// Names that go through a symbolic link, each with the name of the file that it leads to.
+    pub links: BTreeMap<String, String>,
+    /// Targets whose names go through a symbolic link, by the file that it leads to.
+    linked: HashMap<String, String>,
     /// Targets whose recipe in make may make directories, by its text. `None` if recipes are not known,
     /// or if the build makes the directories of its outputs by itself.
     pub make_directories: Option<BTreeSet<String>>,
@@ -87,6 +91,28 @@ impl Declared {
         }
     }
 
+    /// Follows symbolic links. `real` returns the path of the file that a path leads to, both absolute; `None`
+    /// if there is no file.
+    pub fn follow_links(&mut self, root: &str, real: impl Fn(&str) -> Option<String>) {
+        let named = self.rules.keys().chain(&self.sources);
+        let leads = named.filter_map(|name| {
+            let path = path_from(root, name);
+            let real = real(&path).filter(|real| *real != path)?;
+            Some((name.clone(), crate::paths::relative_to(&real, root).into()))
+        });
+        self.links = leads.collect();
+        let links = self.links.iter();
+        let of_targets = links.filter(|(name, _)| self.rules.contains_key(*name));
+        let linked = of_targets.map(|(name, real)| (real.clone(), name.clone()));
+        self.linked = linked.collect();
+    }
+
+    /// The target that a file is, under its own name or that of a symbolic link to it.
+    pub(super) fn target(&self, file: &str) -> Option<&str> {
+        let own = self.rules.get_key_value(file).map(|(name, _)| name);
+        own.or_else(|| self.linked.get(file)).map(String::as_str)
+    }
+
     /// Adds to `found` all files that a file is declared to need, directly or not; with `with_found`,
     /// also those that an earlier build found.
     pub(super) fn reach<'a>(
@@ -97,13 +123,17 @@ impl Declared {
     ) {
         let mut left: Vec<&str> = vec![target];
         while let Some(name) = left.pop() {
-            let Some(rule) = self.rules.get(name).or_else(|| self.phony.get(name)) else {
+            let rule = self.target(name).and_then(|name| self.rules.get(name));
+            let Some(rule) = rule.or_else(|| self.phony.get(name)) else {
                 continue;
             };
             let of_before = rule.found.iter().filter(|_| with_found);
             for next in rule.needs.iter().chain(&rule.after).chain(of_before) {
-                if found.insert(next) {
-                    left.push(next);
+                let real = self.links.get(next);
+                for name in std::iter::once(next).chain(real) {
+                    if found.insert(name) {
+                        left.push(name);
+                    }
                 }
             }
         }

@@ -60,6 +60,13 @@ pub(super) fn changes(action: &ActionRow) -> bool {
         }
 }
 
+/// Returns true if an action reads a file, or opens one in a way that may read it.
+pub(super) fn may_read(action: &ActionRow) -> bool {
+    let is_open = &*action.class == "open" && &*action.op != "create";
+    let may = action.flags.is_none_or(|flags| flags & O_ACCMODE != 1);
+    !action.failed && (&*action.class == "read" || is_open && may)
+}
+
 /// Assigns every action to the step that made it.
 pub(super) fn effects(source: &Source, split: &Split) -> Effects {
     let mut effects = Effects {
@@ -232,18 +239,7 @@ impl Effects {
         if &*action.op == "utimens" {
             self.timed.insert((step, action.file_id));
         }
-        let is_open = &*action.class == "open" && &*action.op != "create";
-        let is_reading = &*action.class == "read"
-            || is_open && action.flags.is_none_or(|flags| flags & O_ACCMODE != 1);
-        if is_reading {
-            self.reads.insert((step, action.file_id));
-        }
-        if &*action.class == "write"
-            || &*action.op == "create"
-            || is_open && action.flags.is_some_and(|flags| flags & O_TRUNC != 0)
-        {
-            self.writes.insert((step, action.file_id));
-        }
+        self.add_use(step, action);
         let content = Thing::Content(action.file_id);
         if changes(action) {
             self.touch(content, step, How::Write, first, last);
@@ -254,6 +250,20 @@ impl Effects {
             )
         {
             self.touch(content, step, How::Read, first, last);
+        }
+    }
+
+    /// Adds a file to those that a step read, or to those that got new contents from it.
+    fn add_use(&mut self, step: usize, action: &ActionRow) {
+        if may_read(action) {
+            self.reads.insert((step, action.file_id));
+        }
+        let is_open = &*action.class == "open";
+        if &*action.class == "write"
+            || &*action.op == "create"
+            || is_open && action.flags.is_some_and(|flags| flags & O_TRUNC != 0)
+        {
+            self.writes.insert((step, action.file_id));
         }
     }
 
@@ -330,6 +340,7 @@ impl Effects {
             true => How::Write,
             false => How::Read,
         };
+        self.add_use(step, action);
         for name in names {
             let (first, last) = (action.first_ns, action.last_ns);
             self.touch(Thing::Outside(name.path.clone()), step, how, first, last);

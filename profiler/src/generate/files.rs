@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use flowtrace_schema::{Result, Trace};
 
-use super::effects::{How, Thing, effects};
+use super::effects::{How, Thing, Touch, effects};
+use super::free::Free;
 use super::source::{Source, Unfit};
 use super::steps::{splits, started_by_all};
 use super::words::Place;
@@ -22,8 +23,8 @@ pub struct StepFiles {
     pub upid: Option<i64>,
     /// Start of the step, ns.
     pub start_ns: i64,
-    /// Files that the step read or had open for reading, and did not write: those below the root, and
-    /// others that are not part of the system.
+    /// Files that the step read or had open for reading, and did not write: those of the traced directories,
+    /// and others that are not part of the system.
     pub reads: BTreeMap<Place, Reading>,
     /// Names of files that the step wrote or made; true for those that existed at the end of the run.
     pub writes: BTreeMap<Place, bool>,
@@ -31,6 +32,8 @@ pub struct StepFiles {
     pub directories: BTreeSet<Place>,
     /// Directories that the step checked (`stat`). It may make them where they are missing.
     pub checked: BTreeSet<Place>,
+    /// Symbolic links that the step followed or read.
+    pub links: BTreeSet<Place>,
     /// Names that the step looked for in vain, with the time of the first attempt, ns. Empty for a step
     /// that did not fail.
     pub missed: BTreeMap<Place, i64>,
@@ -43,11 +46,14 @@ pub struct Reading {
     pub first_ns: i64,
     /// Bytes read by calls; 0 if the file was mapped.
     pub bytes: i64,
+    /// True if no rule need declare the file: it belongs to an installed program, to the user's settings, or
+    /// to the rules themselves.
+    pub is_free: bool,
 }
 
 /// The files of every step, in the order of steps, and the directory in which the run was started. The
 /// steps are the commands that the images `starters` started; with `None` those of the innermost
-/// command that only starts others.
+/// command that only starts others. `base` is the directory in which the build reads its rules.
 ///
 /// # Errors
 /// The outer error means that the file cannot be read; the inner one, that the trace lacks what is
@@ -55,6 +61,7 @@ pub struct Reading {
 pub fn files_of_steps(
     trace: &Trace,
     starters: Option<&[i64]>,
+    base: &str,
 ) -> Result<std::result::Result<(String, Vec<StepFiles>), Unfit>> {
     let source = match Source::read(trace, load(trace)?)? {
         Ok(source) => source,
@@ -97,6 +104,7 @@ pub fn files_of_steps(
                 writes: BTreeMap::new(),
                 directories: BTreeSet::new(),
                 checked: BTreeSet::new(),
+                links: BTreeSet::new(),
                 missed: BTreeMap::new(),
             }
         })
@@ -110,14 +118,16 @@ pub fn files_of_steps(
     for action in source
         .actions
         .iter()
-        .filter(|action| &*action.op == "getattr")
+        .filter(|action| matches!(&*action.op, "getattr" | "readlink"))
     {
         let Some(&step) = step_of.get(&action.upid) else {
             continue;
         };
         for name in source.names_during(action.file_id, action.first_ns, action.last_ns) {
-            if source.is_directory_at(&name.path, action.first_ns) {
-                let place = Place::of(&name.path, &source.root);
+            let place = Place::of(&name.path, &source.root);
+            if &*action.op == "readlink" {
+                found[step].links.insert(place);
+            } else if source.is_directory_at(&name.path, action.first_ns) {
                 found[step].checked.insert(place);
             }
         }
@@ -145,61 +155,68 @@ pub fn files_of_steps(
             }
         }
     }
+    // The file that a step used the contents of, be it in the traced directories or elsewhere.
+    let used = |thing: &Thing, touch: &Touch| {
+        let file = match thing {
+            Thing::Content(file) => Some(*file),
+            Thing::Outside(path) => {
+                source.first_file(path, touch.span.first_ns, touch.span.last_ns)
+            }
+            _ => None,
+        };
+        file.filter(|&file| source.is_regular(file))
+    };
     let mut own: HashSet<(usize, i64)> = HashSet::new();
     for (thing, touches) in &effects.touches {
-        for touch in touches {
+        for touch in touches.iter().filter(|touch| touch.how == How::Write) {
             let step = &mut found[touch.step];
             let end = split.drafts[touch.step].end_ns;
-            match thing {
-                Thing::Content(file) if source.is_regular(*file) => {
-                    let key = (touch.step, *file);
-                    if touch.how == How::Write && effects.writes.contains(&key) {
-                        own.insert(key);
-                        for name in source.names_during(*file, touch.span.first_ns, end) {
-                            if source.is_traced(&name.path) {
-                                let place = Place::of(&name.path, &source.root);
-                                step.writes.insert(place, name.to_ns.is_none());
-                            }
-                        }
+            if let Some(file) = used(thing, touch) {
+                let key = (touch.step, file);
+                if effects.writes.contains(&key) {
+                    own.insert(key);
+                    for name in source.names_during(file, touch.span.first_ns, end) {
+                        let place = Place::of(&name.path, &source.root);
+                        step.writes.insert(place, name.to_ns.is_none());
                     }
                 }
-                Thing::Name(path) if touch.how == How::Write => {
-                    if let Some(file) = source.file_at(path, end) {
-                        own.insert((touch.step, file));
-                        let lasts = source.file_at(path, i64::MAX).is_some();
-                        step.writes.insert(Place::of(path, &source.root), lasts);
-                        if !effects.writes.contains(&(touch.step, file)) {
-                            // The file was renamed or linked: its contents come from the writer of the
-                            // old name.
-                            let start = split.drafts[touch.step].start_ns;
-                            for name in source.names_during(file, start, start) {
-                                let place = Place::of(&name.path, &source.root);
-                                let reading = Reading {
-                                    first_ns: touch.span.first_ns,
-                                    bytes: 0,
-                                };
-                                step.reads.entry(place).or_insert(reading);
-                            }
-                        }
+            } else if let Thing::Name(path) = thing
+                && let Some(file) = source.file_at(path, end)
+            {
+                own.insert((touch.step, file));
+                let lasts = source.file_at(path, i64::MAX).is_some();
+                step.writes.insert(Place::of(path, &source.root), lasts);
+                if !effects.writes.contains(&(touch.step, file)) {
+                    // The file was renamed or linked: its contents come from the writer of the old name.
+                    let start = split.drafts[touch.step].start_ns;
+                    for name in source.names_during(file, start, start) {
+                        let place = Place::of(&name.path, &source.root);
+                        let reading = Reading {
+                            first_ns: touch.span.first_ns,
+                            ..Reading::default()
+                        };
+                        step.reads.entry(place).or_insert(reading);
                     }
                 }
-                _ => {}
             }
         }
     }
+    let free = Free::of(&source, &split, base);
     for (thing, touches) in &effects.touches {
-        let Thing::Content(file) = thing else {
-            continue;
-        };
         for touch in touches {
-            let key = (touch.step, *file);
-            if !source.is_regular(*file) || own.contains(&key) || !effects.reads.contains(&key) {
+            let Some(file) = used(thing, touch) else {
+                continue;
+            };
+            let key = (touch.step, file);
+            if own.contains(&key) || !effects.reads.contains(&key) {
                 continue;
             }
-            for name in source.names_during(*file, touch.span.first_ns, touch.span.last_ns) {
+            let is_of_rules = free.is_of_rules(&split.drafts[touch.step], file);
+            for name in source.names_during(file, touch.span.first_ns, touch.span.last_ns) {
                 let reading = Reading {
                     first_ns: touch.span.first_ns,
                     bytes: bytes.get(&key).copied().unwrap_or(0),
+                    is_free: is_of_rules || free.is_elsewhere(&name.path),
                 };
                 let place = Place::of(&name.path, &source.root);
                 found[touch.step].reads.insert(place, reading);
