@@ -21,7 +21,7 @@ use shown::Shown;
 /// Destination of the result of a command.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Target {
-    /// Write to FILE instead of standard output; its ending gives the format unless --format does
+    /// Write to FILE instead of standard output (`-`); its ending gives the format unless --format does
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Replace FILE even if flowtrace did not write it, or somebody changed it since
@@ -38,9 +38,9 @@ impl Target {
         }
     }
 
-    /// The file; `None`: standard output.
+    /// The file; `None`: standard output, which `-` stands for.
     pub(crate) fn path(&self) -> Option<&Path> {
-        self.output.as_deref()
+        self.output.as_deref().filter(|path| !is_stdout(path))
     }
 
     /// The format to write: the one that was `given`, else the one that the ending of the file names.
@@ -64,6 +64,11 @@ impl Target {
     pub(crate) fn force(&self) -> bool {
         self.force
     }
+}
+
+/// True for the name of standard output.
+pub(crate) fn is_stdout(path: &Path) -> bool {
+    path == Path::new("-")
 }
 
 /// Width of a report that goes to a pipe or file.

@@ -300,6 +300,20 @@ fn a_format_that_is_given_decides_whatever_the_ending() {
 }
 
 #[test]
+fn a_dash_is_standard_output() {
+    let directory = sample();
+    packets(directory.path());
+    std::fs::write(directory.path().join("edges.tsv"), "in/t00.fits\tout/x\n").unwrap();
+    for command in COMMANDS.iter().filter(|command| command[0] != "report") {
+        let alone = flowtrace(directory.path(), command);
+        let dash = flowtrace(directory.path(), &[*command, &["-o", "-"]].concat());
+        assert_eq!(dash.status.code(), alone.status.code(), "{command:?}");
+        assert_eq!(dash.stdout.len(), alone.stdout.len(), "{command:?}");
+        assert!(!directory.path().join("-").exists(), "{command:?}");
+    }
+}
+
+#[test]
 fn a_recording_is_not_called_after_another_format() {
     let directory = sample();
     for (command, list) in OF_ONE_KIND {

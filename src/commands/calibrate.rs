@@ -50,7 +50,8 @@ pub(crate) struct Args {
     /// Measure nothing, but report how much the capacities of several machines differ, of each a file
     #[arg(long, value_name = "FILE", num_args = 2.., conflicts_with_all = ["to", "shuffle", "serve", "output"])]
     compare: Vec<PathBuf>,
-    /// Keep the result in FILE [default: one for each host in the user's data directory]
+    /// Keep the result in FILE [default: one for each host in the user's data directory]; `-`: write it to
+    /// standard output alone
     #[arg(short, long, value_name = "FILE", value_parser = output::ending::only("json"))]
     output: Option<PathBuf>,
     /// Text, or JSON as it is stored
@@ -91,11 +92,13 @@ pub(crate) fn run(args: &Args) -> Outcome {
         return Err(Failure::usage("--shuffle: it takes two machines at least")
             .hint("--shuffle a:4711,b:4711, or --to a:4711 for one"));
     }
+    let to_stdout = args.output.as_deref().is_some_and(output::is_stdout);
     let output = args.output.clone().or_else(calibration::default_path);
+    let output = output.filter(|_| !to_stdout);
     // Checked first: a file that cannot be written is better reported before the measurement.
-    if let Some(path) = args
-        .output
+    if let Some(path) = output
         .as_deref()
+        .filter(|_| args.output.is_some())
         .filter(|path| path.symlink_metadata().is_ok())
         && (!path.is_file() || calibration::read(path).is_err())
     {
@@ -115,10 +118,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let found = calibration::measure(&plan, &mut |what| message!("flowtrace: measuring {what}"))?;
     let mut out = std::io::stdout().lock();
     match args.format {
-        Format::Text => output::text(&mut out, &text(&found))?,
-        Format::Json => {
-            output::json(&mut out, &found)?;
-        }
+        Format::Text if !to_stdout => output::text(&mut out, &text(&found))?,
+        Format::Text | Format::Json => output::json(&mut out, &found)?,
     }
     if let Some(path) = output {
         calibration::write(&path, &found)?;

@@ -43,7 +43,7 @@ pub(crate) struct Args {
     format: Option<Format>,
     #[command(flatten)]
     view: View,
-    /// Write to FILE (csv, parquet: into the directory FILE) instead of standard output
+    /// Write to FILE (csv, parquet: into the directory FILE) instead of standard output (`-`)
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Write the stacks of threads that waited, not of those on a CPU (speedscope, folded, pprof)

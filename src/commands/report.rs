@@ -49,8 +49,7 @@ enum Format {
 }
 
 pub(crate) fn run(args: &Args) -> crate::failure::Outcome {
-    let given = args.output.clone().filter(|path| path != Path::new("-"));
-    let given = output::Target::new(given, args.force);
+    let given = output::Target::new(args.output.clone(), args.force);
     let format = given.format(args.format, Format::Html)?;
     let target = match args.output {
         None if format == Format::Html => {
