@@ -10,7 +10,7 @@
 //! | `add_files` | `files`; from the view `files` |
 //! | `add_stops` | `Process::stops`; from stops by job control |
 //! | `last_event`, `complete::until` | `last_ns`, `complete_ns`: until when the trace holds everything |
-//! | `add_accesses` | `accesses`, `returns`, `mount`, `File::read_once_bytes`; in one pass over all calls, which also go to the caller of [`load_and`] |
+//! | `add_accesses` | `accesses`, `returns`, `mount`, `File::read_once_bytes`, `Process::unopened`; in one pass over all calls, which also go to the caller of [`load_and`] |
 //! | `polls` | `polls`: waits for a file or a lock by trying again and again; from failed lookups and refused locks in that pass |
 //! | `redirections::pass_on` | moves accesses of files that a shell opened for the program it started to that program |
 //! | `unseen::settle` | times of writes into files of which only the open is seen |
@@ -55,6 +55,7 @@ mod redirections;
 mod returns;
 mod streams;
 mod tally;
+mod unopened;
 mod unrecorded;
 mod unseen;
 mod ways;

@@ -31,7 +31,7 @@ pub use file::{File, MountCosts, MountUse};
 pub use ids::{FileIndex, ProcessId};
 pub use names::Names;
 pub(crate) use process::is_failure;
-pub use process::{Image, Moved, Process};
+pub use process::{Image, Moved, Process, Unopened};
 pub use programs::{Programs, Stint};
 pub use way::Way;
 

@@ -80,6 +80,51 @@ fn a_pause_beside_another_one_saves_the_difference() {
 }
 
 #[test]
+fn a_failed_step_names_the_file_that_it_could_not_open() {
+    if !(need_fuse() && need_program("python3") && need_program("gcc")) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let work = scratch.dir("work");
+    fs::write(work.join("a.c"), "#include \"stdio.h\"\nint main(\n").unwrap();
+    fs::write(work.join("in"), "1\n").unwrap();
+    // The last two fail for another reason: a header that is found elsewhere, settings that nobody needs.
+    let script = "sort /no/such/ids\npython3 -c 'open(\"config.json\")'\npython3 -c 'open(\"in/x\")'\n\
+                  gcc -c a.c\npython3 -c 'import os; os.path.exists(\".settings\"); exit(5)'\nexit 7";
+    let mut run = run_in(&work, &scratch.join("trace.db"));
+    finish(run.args(["--", "sh", "-c", script])).expect(7);
+    let facts = prints(&scratch, &["summary", "trace.db", "--format", "json"]);
+    let facts: serde_json::Value = serde_json::from_str(&facts).unwrap();
+    let failures = facts["failures"].as_array().unwrap().iter();
+    let mut endings: Vec<&str> = failures
+        .map(|one| one["ending"].as_str().unwrap())
+        .collect();
+    endings.sort_unstable();
+    endings.dedup();
+    let expected = [
+        "exit 1",
+        "exit 1 (config.json: no such file)",
+        "exit 1 (in/x: not a directory)",
+        "exit 2 (/no/such/ids: no such file)",
+        "exit 5",
+        "exit 7",
+    ];
+    assert_eq!(endings, expected);
+    let failed = prints(
+        &scratch,
+        &["stats", "trace.db", "failed", "--format", "csv"],
+    );
+    let rows: Vec<&str> = failed.lines().skip(1).collect();
+    assert!(failed.contains("/no/such/ids"), "{failed}");
+    let of_failed = |row: &&&str| row.split(',').nth_back(1) != Some("0");
+    let first = rows.iter().take_while(of_failed).count();
+    assert!(
+        first > 0 && rows[first..].iter().all(|row| !of_failed(&row)),
+        "{failed}"
+    );
+}
+
+#[test]
 fn what_is_read_by_mapping_after_a_small_read_is_said() {
     let reads = "import mmap\nf = open('data', 'rb')\nf.read(4096)\n\
                  m = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ)\nprint(sum(m[::4096]))";

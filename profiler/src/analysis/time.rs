@@ -7,7 +7,7 @@ use flowtrace_schema::RunRow;
 
 use crate::intervals::union;
 use crate::managers::{self, Runner};
-use crate::model::{ProcessId, Relation, Workflow};
+use crate::model::{ProcessId, Relation, Unopened, Workflow};
 use crate::signals::signal_name;
 
 /// The time of all images of a rule.
@@ -160,9 +160,11 @@ pub fn failures(workflow: &Workflow) -> Vec<Failures> {
         if !(failed.contains(&id) || has_run_failed && process.was_cut_off()) {
             continue;
         }
-        let ending = match (process.exit_signal, process.exit_code) {
+        let code = process.exit_code.unwrap_or(0);
+        let ending = match (process.exit_signal, &process.unopened) {
             (Some(signal), _) => Ending::Signal(signal),
-            (None, code) => Ending::Code(code.unwrap_or(0)),
+            (None, Some(file)) => Ending::Unopened(code, file.clone()),
+            (None, None) => Ending::Code(code),
         };
         let rule = &workflow.last_image(id).rule;
         *found.entry((rule, ending)).or_default() += 1;
@@ -177,7 +179,7 @@ pub fn failures(workflow: &Workflow) -> Vec<Failures> {
         .collect();
     // A signal is rarer and says more than a failing test of a script.
     let order = |f: &Failures| (!matches!(f.ending, Ending::Signal(_)), -f.count);
-    found.sort_by(|a, b| (order(a), &a.rule, a.ending).cmp(&(order(b), &b.rule, b.ending)));
+    found.sort_by(|a, b| (order(a), &a.rule, &a.ending).cmp(&(order(b), &b.rule, &b.ending)));
     found
 }
 
@@ -198,18 +200,21 @@ pub struct Failures {
 }
 
 /// Way in which a failed process ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Ending {
     /// By a signal.
     Signal(i64),
     /// With an exit code.
     Code(i64),
+    /// With an exit code, shortly after it could not open a file.
+    Unopened(i64, Unopened),
 }
 
 impl std::fmt::Display for Ending {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Ending::Code(code) => write!(f, "exit {code}"),
+            Ending::Unopened(code, file) => write!(f, "exit {code} ({file})"),
             Ending::Signal(signal) => f.write_str(&signal_name(*signal)),
         }
     }

@@ -12,6 +12,7 @@ use super::parts::Parts;
 use super::polls::Lookups;
 use super::read_once::ReadOnce;
 use super::returns::Returns;
+use super::unopened::Attempts;
 use crate::load::tally::{add, add_unseen};
 use crate::model::{Access, File, FileIndex, ProcessId, Workflow};
 
@@ -30,6 +31,7 @@ pub(super) fn add_accesses(
     let mut returns = Returns::of(workflow.files.len());
     let mut answers = Answers::of(workflow);
     let mut read_once = ReadOnce::of(workflow.files.len());
+    let mut attempts = Attempts::of(workflow);
     let mut files = std::mem::take(&mut workflow.files);
     let mut found: Vec<Access> = Vec::new();
     let mut place_of: HashMap<(ProcessId, FileIndex), u32> = HashMap::new();
@@ -42,13 +44,16 @@ pub(super) fn add_accesses(
         if file.is_some_and(|file| !files[file.0 as usize].only_opens) {
             answers.add(call, &places);
         }
+        let process = call.upid.and_then(|upid| places.process(upid));
+        if let Some((process, file)) = process.zip(file) {
+            attempts.add(process, file, call, &files);
+        }
         if call.result < 0 && !Lookups::is_one(call) {
             return;
         }
         if call.result >= 0 {
             lookups.note_maker(call);
         }
-        let process = call.upid.and_then(|upid| places.process(upid));
         let (Some(process), Some(file)) = (process, file) else {
             return;
         };
@@ -92,6 +97,7 @@ pub(super) fn add_accesses(
     workflow.accesses = found;
     workflow.returns = returns.found();
     workflow.mount = answers.found();
+    attempts.settle(workflow);
     Ok((lookups, refused, parts))
 }
 

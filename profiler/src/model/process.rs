@@ -1,5 +1,6 @@
 //! Processes of a workflow and their images.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::model::{ProcessId, Range};
@@ -90,6 +91,8 @@ pub struct Process {
     pub exit_code: Option<i64>,
     /// Signal that ended it.
     pub exit_signal: Option<i64>,
+    /// The file that it could not open, shortly before it ended with another exit code than 0.
+    pub unopened: Option<Unopened>,
     /// CPU time, ns; `None`: known for none of its images.
     pub cpu_ns: Option<i64>,
     /// Bytes it read from files, pipes and sockets.
@@ -98,6 +101,42 @@ pub struct Process {
     pub write_bytes: Option<i64>,
     /// Intervals in which job control had stopped it, as far as was seen; in order, ns.
     pub stops: Vec<(i64, i64)>,
+}
+
+/// A file that could not be opened.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Unopened {
+    /// The file, as seen from the directory in which the run began.
+    pub path: Arc<str>,
+    /// Error number.
+    pub errno: i64,
+}
+
+/// Errors of the file itself; these numbers are the same on every Linux.
+const ERRORS: [(i64, &str); 4] = [
+    (2, "no such file"),
+    (13, "permission denied"),
+    (20, "not a directory"),
+    (21, "is a directory"),
+];
+
+impl Unopened {
+    /// Returns true for an error that a file of this type may have.
+    pub fn is_known(errno: i64) -> bool {
+        ERRORS.iter().any(|&(known, _)| known == errno)
+    }
+}
+
+impl fmt::Display for Unopened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let error = ERRORS.iter().find(|&&(known, _)| known == self.errno);
+        write!(
+            f,
+            "{}: {}",
+            self.path,
+            error.map_or("error", |&(_, text)| text)
+        )
+    }
 }
 
 impl Process {

@@ -8,7 +8,7 @@ use flowtrace_schema::{CallRow, Class, Fidelity, Op, Result, Trace};
 use super::patterns::{Pattern, Patterns};
 use crate::distribution::Distribution;
 use crate::load::{Places, load_and};
-use crate::model::{FileIndex, ProcessId, Workflow};
+use crate::model::{FileIndex, Process, ProcessId, Workflow};
 
 /// Statistics that need the single calls.
 #[derive(Clone, Debug, Default)]
@@ -85,7 +85,9 @@ pub struct Failed {
     pub count: i64,
     /// Sum of their durations, ns.
     pub latency_ns: i64,
-    /// A file of one of the calls.
+    /// Number of them that searched or opened a file for a process that failed in the end: they may be the reason.
+    pub of_failed: i64,
+    /// A file of one of the calls; of those of failed processes, if there are any.
     pub file: Option<FileIndex>,
 }
 
@@ -116,6 +118,8 @@ pub fn load_and_gather(trace: &Trace, bins: usize) -> Result<(Workflow, CallStat
 
 struct Pass {
     places: Places,
+    /// True for each process that failed.
+    has_failed: Vec<bool>,
     /// Number of the rule of every image.
     rule_of: Vec<u32>,
     rules: Vec<Arc<str>>,
@@ -130,6 +134,9 @@ struct Pass {
     open_only: i64,
     inherited_bytes: i64,
 }
+
+/// Error of calls that only a terminal answers; this number is the same on every Linux.
+const ENOTTY: i64 = 25;
 
 /// Rule number of unknown processes.
 const UNKNOWN: u32 = u32::MAX;
@@ -152,6 +159,7 @@ impl Pass {
         let bins = bins.max(1);
         Pass {
             places: Places::of(workflow),
+            has_failed: workflow.processes.iter().map(Process::has_failed).collect(),
             rule_of,
             ops: Op::ALL
                 .iter()
@@ -208,8 +216,14 @@ impl Pass {
                 rule: self.rules.get(rule as usize).cloned(),
                 count: 0,
                 latency_ns: 0,
+                of_failed: 0,
                 file,
             });
+            let has_failed = process.is_some_and(|process| self.has_failed[process.0 as usize]);
+            if has_failed && matches!(op.class(), Class::Open | Class::Attribute) {
+                failed.of_failed += 1;
+                failed.file = file;
+            }
             failed.count += 1;
             failed.latency_ns = failed.latency_ns.saturating_add(call.duration_ns);
             return;
@@ -236,8 +250,16 @@ impl Pass {
 
     fn finish(self, workflow: &Workflow) -> CallStatistics {
         let mut failed: Vec<Failed> = self.failed.into_values().collect();
+        // A program asks in this way whether a file is a terminal.
+        let is_question = |one: &Failed| one.errno == ENOTTY;
+        let is_search = |one: &Failed| one.of_failed > 0 && one.op.class() != Class::Open;
+        let first = |one: &Failed| {
+            let is_other = one.of_failed == 0;
+            (is_other, is_question(one), is_search(one), -one.count)
+        };
         failed.sort_by(|a, b| {
-            (b.count, a.op as u8, a.errno, &a.rule).cmp(&(a.count, b.op as u8, b.errno, &b.rule))
+            let other = |one: &Failed| (one.op as u8, one.errno);
+            (first(a), other(a), &a.rule).cmp(&(first(b), other(b), &b.rule))
         });
         let mut sizes: Vec<RuleSizes> = self
             .rules
