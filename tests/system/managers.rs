@@ -66,6 +66,40 @@ fn probes_of_a_manager_are_no_failures() {
     );
 }
 
+/// A script that ends its server succeeds with it; without memory, the kernel ends a process by SIGKILL.
+#[test]
+fn what_others_end_on_purpose_is_no_failure() {
+    if !need_fuse() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let work = scratch.dir("work");
+    let endings = |code: i32| {
+        // Whoever started the tests may have let them ignore SIGINT.
+        let script = format!(
+            "import signal, subprocess\nsignal.signal(2, signal.SIG_DFL)\nfor number in (1, 2, 15, 9):\n \
+             one = subprocess.Popen(['sleep', '600'])\n one.send_signal(number)\n one.wait()\nexit({code})"
+        );
+        let trace = scratch.join(format!("{code}.db"));
+        let command = ["--", "python3", "-c", &script];
+        finish(run_in(&work, &trace).args(command)).expect(code);
+        let trace = trace.to_str().unwrap();
+        let summary = flowtrace(&work, &["summary", trace, "--format", "json"]);
+        let facts: serde_json::Value = serde_json::from_slice(&summary.stdout).unwrap();
+        let mut endings: Vec<String> = facts["failures"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| one["ending"].as_str().unwrap().to_owned())
+            .collect();
+        endings.sort();
+        endings
+    };
+    assert_eq!(endings(0), ["SIGKILL"]);
+    let all = ["SIGHUP", "SIGINT", "SIGKILL", "SIGTERM", "exit 3"];
+    assert_eq!(endings(3), all);
+}
+
 #[test]
 fn commands_of_parallel() {
     if !has("parallel") {

@@ -149,8 +149,8 @@ pub fn failed(workflow: &Workflow) -> HashSet<ProcessId> {
 }
 
 /// Processes that ended by a signal or with another exit code than 0, with their rule and end, the most
-/// frequent first; without those by which a manager only asked the machine something. Ends by SIGPIPE count
-/// only if the run itself failed: in a run that succeeds the reader of the pipe had enough.
+/// frequent first; without those by which a manager only asked the machine something. Processes
+/// that others ended count only if the run itself failed: in a run that succeeds that was meant.
 pub fn failures(workflow: &Workflow) -> Vec<Failures> {
     let has_run_failed = workflow.runs.iter().any(has_failed);
     let failed = failed(workflow);

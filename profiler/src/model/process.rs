@@ -4,15 +4,17 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::model::{ProcessId, Range};
-/// This number is the same on every Linux.
-pub(super) const SIGPIPE: i64 = 13;
+/// Signals by which a process is ended that did nothing wrong: HUP, INT and TERM, which another process sends to
+/// end it, as at the end of a pool of workers; and PIPE: the reader had enough, as `head` in `sort | head` has.
+/// These numbers are the same on every Linux.
+const OF_OTHERS: [i64; 4] = [1, 2, 13, 15];
 
-/// True for an end by a signal or with another code than 0. SIGPIPE does not count: the reader of the pipe had
-/// enough, as `head` in `sort | head` has.
+/// True for an end by a signal or with another code than 0, but for the signals by which others end a process
+/// that did nothing wrong.
 pub(crate) fn is_failure(exit_code: Option<i64>, exit_signal: Option<i64>) -> bool {
     exit_signal.map_or_else(
         || exit_code.is_some_and(|code| code != 0),
-        |signal| signal != SIGPIPE,
+        |signal| !OF_OTHERS.contains(&signal),
     )
 }
 
@@ -146,7 +148,7 @@ impl Process {
         self.stops.iter().map(within).sum()
     }
 
-    /// True if it ended by a signal or with another code than 0, but for SIGPIPE: the reader of the pipe had enough.
+    /// True if it ended by a signal or with another code than 0, but not as [`Process::was_cut_off`] says.
     pub fn has_failed(&self) -> bool {
         is_failure(self.exit_code, self.exit_signal)
     }
@@ -159,9 +161,11 @@ impl Process {
             .is_some_and(|signal| SENT.contains(&signal))
     }
 
-    /// Returns true if it ended because no process read its pipe any more.
+    /// Returns true if it ended by HUP, INT or TERM, which others send, or because no process read its pipe any
+    /// more (PIPE).
     pub fn was_cut_off(&self) -> bool {
-        self.exit_signal == Some(SIGPIPE)
+        self.exit_signal
+            .is_some_and(|signal| OF_OTHERS.contains(&signal))
     }
 
     /// Life time, ns; `None` when the end was not seen.

@@ -31,8 +31,8 @@ function processEnd(i) {
 function processLife(i) { return Math.max(0, processEnd(i) - block("processes").start_ns[i]); }
 function hasFailed(i) {
   const p = block("processes");
-  // The reader of its pipe had enough: no failure.
-  if (p.exit_signal[i] !== null) return p.signals[p.exit_signal[i]] !== "SIGPIPE";
+  // Others ended it, or the reader of its pipe had enough: no failure.
+  if (p.exit_signal[i] !== null) return !["SIGHUP", "SIGINT", "SIGPIPE", "SIGTERM"].includes(p.signals[p.exit_signal[i]]);
   return p.exit_code[i] !== null && p.exit_code[i] !== 0;
 }
 function processEnding(i) {
