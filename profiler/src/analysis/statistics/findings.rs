@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::patterns::Pattern;
 use crate::model::{Access, FileIndex, ProcessId, Relation, Workflow};
 
-/// A file that several processes of one rule read.
+/// A file that several processes of one rule read, or one process again and again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reread {
     /// The file.
@@ -19,11 +19,13 @@ pub struct Reread {
     pub processes: i64,
     /// Bytes that they read together.
     pub read_bytes: i64,
-    /// Bytes without those of the process that read most: the saving of one read for all.
+    /// Bytes without those of the file, or of the process that read most if it did not read all: the saving
+    /// of one read for all.
     pub again_bytes: i64,
 }
 
-/// Files that several processes of a rule read, the most bytes read again first.
+/// Files that several processes of a rule read, or one process at least twice as a whole; the most bytes read
+/// again first.
 pub fn rereads(workflow: &Workflow) -> Vec<Reread> {
     let mut processes: HashMap<&str, i64> = HashMap::new();
     for id in workflow.process_ids() {
@@ -52,11 +54,12 @@ pub fn rereads(workflow: &Workflow) -> Vec<Reread> {
     }
     let mut found: Vec<Reread> = found
         .into_values()
-        .map(|(mut sum, most)| {
-            sum.again_bytes = sum.read_bytes - most;
-            sum
+        .filter_map(|(mut sum, most)| {
+            let size = workflow.file(sum.file).size_bytes.filter(|&size| size > 0);
+            let once = size.map_or(most, |size| most.min(size));
+            sum.again_bytes = sum.read_bytes - once;
+            (sum.readers > 1 || sum.again_bytes >= once.max(1)).then_some(sum)
         })
-        .filter(|sum| sum.readers > 1)
         .collect();
     found.sort_by(|a, b| {
         (b.again_bytes, b.readers, a.file, &a.rule).cmp(&(
@@ -134,4 +137,49 @@ pub fn could_be_pipes(
         .collect();
     found.sort_by_key(|pipe| (std::cmp::Reverse(pipe.bytes), pipe.file));
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{File, Image, Process};
+
+    #[test]
+    fn what_one_process_reads_again_counts_as_what_siblings_do() {
+        let file = |size: i64| File {
+            is_regular: true,
+            size_bytes: Some(size),
+            ..File::default()
+        };
+        let process = |at: usize| Process {
+            images: at..at + 1,
+            ..Process::default()
+        };
+        let access = |process: u32, file: u32, read_bytes: i64| Access {
+            process: ProcessId(process),
+            file: FileIndex(file),
+            reads: 2,
+            read_bytes,
+            ..Access::default()
+        };
+        let workflow = Workflow {
+            files: vec![file(100), file(100), file(50)],
+            images: vec![Image::default(); 2],
+            processes: vec![process(0), process(1)],
+            // Twenty times; the header twice; by each of two.
+            accesses: vec![
+                access(0, 0, 2_000),
+                access(0, 1, 110),
+                access(0, 2, 50),
+                access(1, 2, 50),
+            ],
+            ..Workflow::default()
+        };
+        let found = rereads(&workflow);
+        let found: Vec<_> = found
+            .iter()
+            .map(|one| (one.file.0, one.readers, one.again_bytes))
+            .collect();
+        assert_eq!(found, [(0, 1, 1_900), (2, 2, 50)]);
+    }
 }

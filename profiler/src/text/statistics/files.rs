@@ -56,13 +56,13 @@ pub fn unread(workflow: &Workflow) -> Sheet {
     sheet
 }
 
-/// Files that several processes of a rule read.
+/// Files that several processes of a rule read, or one process again and again.
 pub fn rereads(workflow: &Workflow) -> Sheet {
     let found = findings::rereads(workflow);
     let again: i64 = found.iter().map(|r: &Reread| r.again_bytes).sum();
     let mut sheet = Sheet::new(
         format!(
-            "{} read again by siblings: {} more than once each would be",
+            "{} read again: {} more than once each would be",
             units::counted(found.len() as i64, "file", "files"),
             units::bytes(again)
         ),
