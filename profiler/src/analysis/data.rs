@@ -30,11 +30,15 @@ pub struct Totals {
     pub files_not_moved: i64,
     /// Sizes of these files, bytes.
     pub not_moved_bytes: i64,
+    /// Number of these files that are known to be mapped or executed.
+    pub files_not_moved_mapped: i64,
     /// Regular files that were only read, and of which calls moved less than half. The rest was read
     /// through a mapping where that is not seen, or not at all.
     pub files_read_in_part: i64,
     /// The part of these files that no call moved, bytes.
     pub unread_part_bytes: i64,
+    /// Number of these files that are known to be mapped or executed.
+    pub files_in_part_mapped: i64,
 }
 
 /// The directory with most of the data of which only opens were seen, and the sizes of all these files,
@@ -94,6 +98,8 @@ pub struct FileUse {
     pub is_written: bool,
     /// True if a process created the file.
     pub is_created: bool,
+    /// True if a process is known to have mapped the file into memory, or executed it.
+    pub is_mapped: bool,
 }
 
 impl FileUse {
@@ -115,6 +121,7 @@ impl FileUse {
         self.is_open_to_read |= access.is_reader();
         self.is_written |= relation >= Relation::Write;
         self.is_created |= relation == Relation::Create;
+        self.is_mapped |= access.mapped_bytes > 0;
     }
 }
 
@@ -125,6 +132,9 @@ pub fn file_uses(workflow: &Workflow) -> Vec<FileUse> {
         let used = &mut uses[access.file.0 as usize];
         used.file = access.file;
         used.add(access, workflow.file(access.file).only_opens);
+    }
+    for (_, file) in &workflow.executions {
+        uses[file.0 as usize].is_mapped = true;
     }
     uses.retain(|used| used.calls > 0 && workflow.file(used.file).is_regular);
     uses
@@ -146,10 +156,12 @@ pub fn totals(workflow: &Workflow, uses: &[FileUse]) -> Totals {
         if let Some(size) = not_moved(workflow, used) {
             totals.files_not_moved += 1;
             totals.not_moved_bytes = totals.not_moved_bytes.saturating_add(size);
+            totals.files_not_moved_mapped += i64::from(used.is_mapped);
         }
         if let Some(rest) = not_read(workflow, used) {
             totals.files_read_in_part += 1;
             totals.unread_part_bytes = totals.unread_part_bytes.saturating_add(rest);
+            totals.files_in_part_mapped += i64::from(used.is_mapped);
         }
     }
     totals.files_by_open = opened_alone(workflow).count() as i64;

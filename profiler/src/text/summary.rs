@@ -455,22 +455,36 @@ pub(crate) fn seen(facts: &Facts) -> Vec<String> {
             "{files} opened outside the traced directories; contents not traced"
         ));
     }
+    let sees_mappings = traced.iter().all(|d| d.file_layer == "kernel");
+    let rest = |files: i64, mapped: i64| match mapped {
+        _ if !sees_mappings => "mapped into memory, or not used".into(),
+        0 => "not used".into(),
+        _ if mapped == files => "mapped into memory".into(),
+        _ => format!(
+            "{} mapped into memory, others not used",
+            units::count(mapped)
+        ),
+    };
     // Reads that the cache answered explain this already.
     if facts.data.files_not_moved > 0 && !traced.iter().copied().any(|d| is_cached(&d)) {
         items.push(format!(
-            "{} of {} opened, but read and written by no call: mapped into memory, or not used",
+            "{} of {} opened, but read and written by no call: {}",
             units::counted(facts.data.files_not_moved, "file", "files"),
-            units::bytes(facts.data.not_moved_bytes)
+            units::bytes(facts.data.not_moved_bytes),
+            rest(
+                facts.data.files_not_moved,
+                facts.data.files_not_moved_mapped
+            )
         ));
     }
     if facts.data.files_read_in_part > 0 && !traced.iter().copied().any(|d| is_cached(&d)) {
         let files = facts.data.files_read_in_part;
         items.push(format!(
-            "{} of {} read by calls only in part: the other {} {} mapped into memory, which is not counted, or not used",
+            "{} of {} read by calls only in part; the other {}: {}",
             units::count(files),
             units::counted(facts.data.files_read, "file", "files"),
             units::bytes(facts.data.unread_part_bytes),
-            if files == 1 { "was" } else { "were" },
+            rest(files, facts.data.files_in_part_mapped)
         ));
     }
     items

@@ -115,8 +115,10 @@ pub struct Data {
     pub files_by_open: i64,
     pub files_not_moved: i64,
     pub not_moved_bytes: i64,
+    pub files_not_moved_mapped: i64,
     pub files_read_in_part: i64,
     pub unread_part_bytes: i64,
+    pub files_in_part_mapped: i64,
 }
 
 /// Files of one directory and ending.
@@ -288,8 +290,10 @@ pub fn facts(workflow: &Workflow) -> Facts {
             files_by_open: sums.files_by_open,
             files_not_moved: sums.files_not_moved,
             not_moved_bytes: sums.not_moved_bytes,
+            files_not_moved_mapped: sums.files_not_moved_mapped,
             files_read_in_part: sums.files_read_in_part,
             unread_part_bytes: sums.unread_part_bytes,
+            files_in_part_mapped: sums.files_in_part_mapped,
         },
         never_read_bytes: unread
             .iter()
