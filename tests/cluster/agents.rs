@@ -71,18 +71,18 @@ impl Drop for Agents {
 
 impl Simulated {
     fn step(&mut self, began: Instant, totals: impl Fn(Duration) -> Vec<(u8, u64)>) {
-        let now = || began.elapsed().as_nanos() as u64 + 1_000_000_000;
+        let now = |elapsed: Duration| elapsed.as_nanos() as u64 + 1_000_000_000;
         let mut buffer = [0; 600];
         while let Ok(length) = self.socket.recv(&mut buffer) {
-            self.agent.receive(now(), &buffer[..length]);
+            self.agent.receive(now(began.elapsed()), &buffer[..length]);
             self.due = self.due.min(began.elapsed());
         }
-        if self.due > began.elapsed() {
+        // The totals of a sample are those of its time, however long the thread waits for a CPU.
+        let at = began.elapsed();
+        if self.due > at {
             return;
         }
-        let (out, wait) = self
-            .agent
-            .poll(now(), || [7; 16], || totals(began.elapsed()));
+        let (out, wait) = self.agent.poll(now(at), || [7; 16], || totals(at));
         for bytes in out {
             // What is lost is counted.
             let _ = self.socket.send(&bytes);
