@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::support::process::finish;
 use crate::support::trace::Trace;
-use crate::support::{Scratch, flowtrace, need_fuse, run_in, skip, succeeds};
+use crate::support::{PYTHON, Scratch, flowtrace, need_fuse, run_in, skip, succeeds};
 
 /// Returns true if an optional workflow manager is installed.
 fn has(program: &str) -> bool {
@@ -81,7 +81,7 @@ fn what_others_end_on_purpose_is_no_failure() {
              one = subprocess.Popen(['sleep', '600'])\n one.send_signal(number)\n one.wait()\nexit({code})"
         );
         let trace = scratch.join(format!("{code}.db"));
-        let command = ["--", "python3", "-c", &script];
+        let command = ["--", PYTHON, "-c", &script];
         finish(run_in(&work, &trace).args(command)).expect(code);
         let trace = trace.to_str().unwrap();
         let summary = flowtrace(&work, &["summary", trace, "--format", "json"]);
