@@ -174,8 +174,16 @@ pub(super) fn seen(
         let side = several.map_or(row.side.as_deref(), |one| Some(one.side.as_str()));
         let channel_id = several.and_then(|one| one.channel_id).or(row.channel_id);
         let state = match state(row, side, || children.iter().any(lives)) {
-            // A manager that has no token left waits for one of the processes that it started.
-            State::In if children.iter().any(lives) && is_token(&channel_id) => State::Child,
+            // A manager that has no token left waits for one of the processes that it starts. A pipe that no
+            // other process has only looks like one of a jobserver, unless a child lives that may have it.
+            State::In
+                if is_token(&channel_id)
+                    && children.iter().any(|child| {
+                        lives(child) || !channel_id.is_some_and(|c| ends.is_own(c))
+                    }) =>
+            {
+                State::Child
+            }
             state => state,
         };
         let granted = match state {
