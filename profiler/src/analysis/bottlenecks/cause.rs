@@ -85,6 +85,12 @@ pub(super) fn phases(
             add(&mut all, sums);
         },
     );
+    let most = |sums: &Shares| {
+        most(
+            sums,
+            sums[State::Cpu as usize] + sums[State::Queue as usize],
+        )
+    };
     let (usual, _) = most(&all);
     let mut phases: BTreeMap<Resource, Vec<usize>> = BTreeMap::new();
     for (&window, sums) in flagged.iter().zip(&each) {
@@ -408,18 +414,25 @@ pub fn resource(
     if presses && of(State::Fault) > 0.3 * processing || scarce && waits > 0.2 * processing {
         return Resource::Memory;
     }
-    let active = of(State::Cpu) + of(State::Queue);
-    match most(sums).0 {
-        Resource::Cpu if of(State::Queue) > 0.35 * active => lacks.unwrap_or(Resource::Cpu),
+    let (cpu, queue) = (of(State::Cpu), of(State::Queue));
+    let active = cpu + queue;
+    // A wait for a CPU that others on the machine took is no need of the step, unless it is the longest of all.
+    let by_cpu = match lacks {
+        Some(_) => active,
+        None => cpu.max(queue),
+    };
+    match most(sums, by_cpu).0 {
+        Resource::Cpu if queue > 0.35 * active => lacks.unwrap_or(Resource::Cpu),
         other => other,
     }
 }
 
-/// The resource of most of the processing, as far as states show it, and its share of the processing.
-fn most(sums: &Shares) -> (Resource, f64) {
+/// The resource of most of the processing, as far as states show it, and its share of the processing; `by_cpu` of
+/// that is for want of a faster CPU, or of more.
+fn most(sums: &Shares, by_cpu: f64) -> (Resource, f64) {
     let of = |state: State| sums[state as usize];
     let parts = [
-        (of(State::Cpu) + of(State::Queue), Resource::Cpu),
+        (by_cpu, Resource::Cpu),
         (of(State::Fault) + of(State::File), Resource::Disk),
         (of(State::Lock), Resource::Lock),
         (of(State::Sleep), Resource::Sleep),
