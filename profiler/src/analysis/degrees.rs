@@ -155,7 +155,7 @@ pub fn advice(
         let work = Work::of(workflow, timeline, &jobs, span.1 - span.0);
         if task == binding_task {
             let vertex = result.graph.vertex_of[task];
-            has_clients = matches!(work, Work::Stream(most) if most < usize::MAX);
+            has_clients = matches!(work, Work::Stream(Some(_)));
             unknown = match work {
                 Work::InTurn => Some(IN_TURN),
                 Work::Stream(_) if result.graph.members[vertex].len() > 1 => Some(IN_A_CIRCLE),
@@ -166,7 +166,10 @@ pub fn advice(
         let degrees = |most: usize| 1..=most.min(cores.max(degree) + 1);
         let times_ns = match &work {
             Work::Jobs(jobs) => degrees(jobs.count()).map(|n| jobs.makespan(n)).collect(),
-            Work::Stream(most) => degrees(*most).map(|n| processing_ns / n as f64).collect(),
+            Work::Stream(most) => {
+                let degrees = degrees(most.unwrap_or(usize::MAX));
+                degrees.map(|n| processing_ns / n as f64).collect()
+            }
             Work::InTurn => Vec::new(),
         };
         let jobs = work.jobs();

@@ -1,6 +1,6 @@
 //! The processes that ended waits which began with a call of the waiter: they freed the lock of a file,
-//! opened the other end of a FIFO, connected, made the file that the waiter polled for, or freed the lock that it tried
-//! to get again and again.
+//! opened the other end of a FIFO, connected, made the file that the waiter polled for, or freed the lock that it
+//! tried to get again and again.
 
 use std::collections::HashMap;
 
@@ -65,8 +65,7 @@ impl Grants {
     }
 
     /// `calls`: the calls on files with locks, in the order of time; `users`: the ends of the processes that made
-    /// them; `ends`: the ends of FIFOs and connections, in
-    /// the order of channels and time.
+    /// them; `ends`: the ends of FIFOs and connections, in the order of channels and time.
     pub(crate) fn new(calls: &[LockCallRow], users: &locks::Ends, ends: &[OpenedEndRow]) -> Self {
         let indexed = |(upid, grants): (i64, Vec<Grant>)| {
             let stretch = |grant: &Grant| (grant.from_ns, grant.to_ns, NOBODY - 1);

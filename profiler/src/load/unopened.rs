@@ -19,22 +19,27 @@ struct Attempt {
     errno: i64,
 }
 
-/// The last such call of each process, collected as the calls are read.
-#[derive(Default)]
+/// The last such call of each process that failed, collected as the calls are read.
 pub(super) struct Attempts {
     last: HashMap<ProcessId, Attempt>,
+    /// True for each process that ended with another exit code than 0.
+    has_failed: Vec<bool>,
     /// Directory in which the run began.
     cwd: String,
 }
 
 impl Attempts {
     pub(super) fn of(workflow: &Workflow) -> Attempts {
+        let has_failed = |process: &Process| {
+            process.exit_signal.is_none() && process.exit_code.is_some_and(|code| code != 0)
+        };
         Attempts {
+            last: HashMap::new(),
+            has_failed: workflow.processes.iter().map(has_failed).collect(),
             cwd: workflow
                 .runs
                 .first()
                 .map_or_else(String::new, |run| run.cwd.clone()),
-            ..Attempts::default()
         }
     }
 
@@ -47,7 +52,7 @@ impl Attempts {
         files: &[File],
     ) {
         let is_one = |class| matches!(class, Class::Open | Class::Attribute);
-        if !call.op.is_some_and(|op| is_one(op.class())) {
+        if !self.has_failed[process.0 as usize] || !call.op.is_some_and(|op| is_one(op.class())) {
             return;
         }
         let path = |file: FileIndex| files[file.0 as usize].path.as_deref().unwrap_or_default();
@@ -93,23 +98,13 @@ impl Attempts {
                 workflow.file(file).path.as_ref() == Some(&path)
                     || relation == Relation::Read && from_ns > last.at_ns
             };
-            let from = workflow
-                .accesses
-                .partition_point(|access| access.process < id);
-            let mut own = workflow.accesses[from..]
-                .iter()
-                .take_while(|access| access.process == id);
+            let mut own = workflow.accesses_of(id).iter();
             let has_gone_on =
                 own.any(|access| is_other(access.file, access.span_ns.0, access.relation()));
             let began_ns = workflow.last_image(id).start_ns;
-            let is_it = |process: &Process| {
-                let end_ns = process.end_ns.unwrap_or(i64::MAX);
-                process.exit_signal.is_none()
-                    && process.exit_code.is_some_and(|code| code != 0)
-                    && began_ns <= last.at_ns
-                    && end_ns - last.at_ns <= SOON
-            };
-            if is_it(workflow.process(id)) && !has_gone_on {
+            let end_ns = workflow.process(id).end_ns.unwrap_or(i64::MAX);
+            let is_soon = began_ns <= last.at_ns && end_ns - last.at_ns <= SOON;
+            if is_soon && !has_gone_on {
                 workflow.processes[id.0 as usize].unopened = Some(Unopened {
                     path: Arc::from(relative(&path, &self.cwd)),
                     errno: last.errno,

@@ -127,8 +127,8 @@ pub(super) fn together(mut seen: Vec<Seen>, is_single: bool) -> Vec<Seen> {
 }
 
 /// The states of an image. A thread that waits for several channels at once waits for the first of them that
-/// another process has open, else for one that leads out of the run: an event loop also waits for itself. `kept` returns the processes that have the
-/// other side open, for a channel, true for reading, and an interval.
+/// another process has open, else for one that leads out of the run: an event loop also waits for itself.
+/// `kept` returns the processes that have the other side open, for a channel, true for reading, and an interval.
 pub(super) fn seen(
     rows: &[SampleRow],
     polled: &HashMap<i64, &[PolledRow]>,

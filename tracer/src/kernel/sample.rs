@@ -24,6 +24,15 @@ impl Timed for Sample {
     }
 }
 
+/// Kind of an interrupt that is none of the interrupted thread's doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Interrupt {
+    /// Of software, as of packets that arrive.
+    Soft,
+    /// Of hardware: if the woken thread waits for a time, of its timer.
+    Hard,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     /// It uses this file.
@@ -43,12 +52,10 @@ pub(super) enum What {
         next: u32,
         ran_ns: Option<u64>,
     },
-    /// The thread is woken by another one; in an interrupt `by` is the interrupted thread. `is_timer`: in an
-    /// interrupt of hardware, which is that of a timer, if the thread waits for a time.
+    /// The thread is woken by another one; in an interrupt `by` is the interrupted thread.
     Woken {
         by: u32,
-        in_interrupt: bool,
-        is_timer: bool,
+        interrupt: Option<Interrupt>,
     },
     /// The request to a device that begins at this sector reached a stage.
     Request {

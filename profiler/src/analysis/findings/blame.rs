@@ -511,7 +511,7 @@ impl<'a> Blame<'a> {
         };
         match Work::of(workflow, timeline, &jobs, to - from) {
             Work::InTurn => "divide the work of each answer".into(),
-            Work::Stream(most) if jobs.len() == 1 && most < usize::MAX => {
+            Work::Stream(Some(most)) if jobs.len() == 1 => {
                 format!("let it answer up to {most} at a time")
             }
             Work::Stream(_) if jobs.len() > now || now > 1 => one_more,

@@ -37,7 +37,7 @@ pub(crate) enum Work {
     Jobs(Jobs),
     /// The step is a stage of a pipeline. Its instances share the data that others send, and more of them could
     /// share it, too: at most this number, where several clients each wait for an answer before they ask again.
-    Stream(usize),
+    Stream(Option<usize>),
     /// Others ask the instances, and go on by their answers. Not all instances had work at a time; or there is one
     /// instance with one client, of which it is not known if it would ever ask a second one at the same time.
     InTurn,
@@ -53,15 +53,16 @@ impl Work {
             .enumerate()
             .map(|(at, job)| (job.process, at))
             .collect();
-        let Some(clients) = clients(workflow, timeline, &places) else {
-            return Work::Jobs(Jobs::of(workflow, timeline, jobs, &places));
+        let feeders = feeders(workflow, places.keys());
+        let Some(clients) = clients(workflow, timeline, &places, &feeders) else {
+            return Work::Jobs(Jobs::of(workflow, timeline, jobs, &places, &feeders));
         };
         let at_work = jobs.iter().map(|job| job.processing_ns + job.queued_ns);
         let have_work = at_work.sum::<f64>() > ALL * (jobs.len() as i64 * ns.max(1)) as f64;
         match clients {
-            0 => Work::Stream(usize::MAX),
-            1 if have_work && jobs.len() > 1 => Work::Stream(usize::MAX),
-            clients if have_work && clients > 1 => Work::Stream(clients.max(jobs.len())),
+            0 => Work::Stream(None),
+            1 if have_work && jobs.len() > 1 => Work::Stream(None),
+            clients if have_work && clients > 1 => Work::Stream(Some(clients.max(jobs.len()))),
             _ => Work::InTurn,
         }
     }
@@ -81,6 +82,7 @@ impl Jobs {
         timeline: &Timeline,
         jobs: &[Job],
         places: &HashMap<ProcessId, usize>,
+        feeders: &HashSet<ProcessId>,
     ) -> Jobs {
         let children = workflow.children();
         let logs = logs(workflow);
@@ -100,7 +102,7 @@ impl Jobs {
             (step, *job)
         };
         let mut steps: Vec<(Step, Job)> = jobs.iter().map(step).collect();
-        mark_read_by_runners(workflow, timeline, places, &mut steps);
+        mark_read_by_runners(workflow, timeline, places, feeders, &mut steps);
         steps.sort_by_key(|(step, _)| (step.from, step.to));
         let (steps, jobs): (Vec<Step>, Vec<Job>) = steps.into_iter().unzip();
         Jobs::from(steps, &jobs)
@@ -149,9 +151,9 @@ fn mark_read_by_runners(
     workflow: &Workflow,
     timeline: &Timeline,
     places: &HashMap<ProcessId, usize>,
+    feeders: &HashSet<ProcessId>,
     steps: &mut [(Step, Job)],
 ) {
-    let feeders = feeders(workflow, places.keys());
     let decides = |id: &ProcessId| !has_a_queue(workflow, timeline, *id) && !feeders.contains(id);
     let mut runners: HashSet<ProcessId> = HashSet::new();
     for &job in places.keys() {
@@ -215,8 +217,8 @@ fn clients(
     workflow: &Workflow,
     timeline: &Timeline,
     jobs: &HashMap<ProcessId, usize>,
+    feeders: &HashSet<ProcessId>,
 ) -> Option<usize> {
-    let feeders = feeders(workflow, jobs.keys());
     let mut fed: HashMap<ProcessId, (HashSet<ProcessId>, bool)> = HashMap::new();
     for stream in &workflow.streams {
         let is_answered = workflow.is_answered(stream);

@@ -64,8 +64,8 @@ pub(super) mod switch {
     pub(in super::super) const RAN: usize = 24;
     pub(in super::super) const BYTES: usize = 32;
     /// In the place of [`EXIT_STATE`]: it is a waking, with the waker in the place of the next thread, and 1 for the
-    /// state in an interrupt, 2 in one of hardware; or a stage of a request to a device, with the device in the place of the next thread,
-    /// and its sector in that of the time.
+    /// state in an interrupt, 2 in one of hardware; or a stage of a request to a device, with the device in the
+    /// place of the next thread, and its sector in that of the time.
     pub(in super::super) const IS_WAKING: u32 = u32::MAX;
     pub(in super::super) const IS_REQUEST: u32 = u32::MAX - 1;
     pub(in super::super) const STAGES: [Stage; 3] = [Stage::Queued, Stage::Issued, Stage::Done];

@@ -13,7 +13,7 @@ use crate::bpf::object::Use;
 use crate::bpf::objects::{self, Source};
 use crate::bpf::ring::Ring;
 use crate::bpf::{Kind, Map, attach, missed};
-use crate::kernel::sample::{Sample, What, bytes};
+use crate::kernel::sample::{Interrupt, Sample, What, bytes};
 use crate::kernel::{ring_size, state};
 use crate::side_by_side::side_by_side;
 
@@ -131,8 +131,11 @@ fn decode(record: &[u8]) -> Option<Sample> {
     let what = match half(EXIT_STATE)? {
         IS_WAKING => What::Woken {
             by: half(NEXT)?,
-            in_interrupt: half(STATE)? != 0,
-            is_timer: half(STATE)? == 2,
+            interrupt: match half(STATE)? {
+                0 => None,
+                2 => Some(Interrupt::Hard),
+                _ => Some(Interrupt::Soft),
+            },
         },
         IS_REQUEST => What::Request {
             stage: *STAGES.get(half(STATE)? as usize)?,

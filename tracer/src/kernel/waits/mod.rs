@@ -14,7 +14,7 @@ use flowtrace_schema::{Activity, Record, SampleRecord, SampledTotals, Tid, Upid,
 
 use super::by_id::ById;
 use super::feed::Change;
-use super::sample::InCall;
+use super::sample::{InCall, Interrupt};
 use super::state;
 use crate::proc::observer::ChannelLookup;
 
@@ -97,8 +97,7 @@ struct Thread {
 #[derive(Clone, Copy, Debug)]
 struct Wakes {
     by: u32,
-    in_interrupt: bool,
-    is_timer: bool,
+    interrupt: Option<Interrupt>,
 }
 
 impl Waits {
@@ -171,7 +170,7 @@ impl Waits {
 
     /// The thread that ended a wait of `thread`, if it is one of the tree.
     fn waker(&self, wakes: Wakes, thread: &Thread) -> Option<Waker> {
-        if wakes.in_interrupt {
+        if wakes.interrupt.is_some() {
             return None;
         }
         if wakes.by == self.tracer {
@@ -198,7 +197,9 @@ impl Waits {
         let mut waker = wakes.and_then(|wakes| self.waker(wakes, thread));
         let ending = match waker {
             Some(_) => Ending::Thread,
-            None if wakes.is_some_and(|wakes| wakes.is_timer) => Ending::Timer,
+            None if wakes.is_some_and(|wakes| wakes.interrupt == Some(Interrupt::Hard)) => {
+                Ending::Timer
+            }
             None => Ending::Unknown,
         };
         let reason = self.what(tid, thread, ending, false, files);

@@ -21,16 +21,8 @@ impl Waits {
                     self.runs(next, at, files);
                 }
             }
-            What::Woken {
-                by,
-                in_interrupt,
-                is_timer,
-            } => {
-                let wakes = Wakes {
-                    by,
-                    in_interrupt,
-                    is_timer,
-                };
+            What::Woken { by, interrupt } => {
+                let wakes = Wakes { by, interrupt };
                 self.woken(tid, wakes, at, files);
             }
             What::Request {

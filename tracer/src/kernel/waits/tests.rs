@@ -111,13 +111,8 @@ impl Stage {
 
     /// In an interrupt of a timer, `by` is the interrupted thread.
     fn woken(&mut self, by: u32, tid: u32, is_timer: bool) {
-        let in_interrupt = is_timer;
-        let what = What::Woken {
-            by,
-            in_interrupt,
-            is_timer,
-        };
-        self.put(tid, what);
+        let interrupt = is_timer.then_some(Interrupt::Hard);
+        self.put(tid, What::Woken { by, interrupt });
     }
 
     fn calls(&mut self, tid: u32, number: libc::c_long, arguments: [u64; 2]) {

@@ -41,11 +41,11 @@ fn wakings_and_stages_of_requests_are_decoded() {
         ];
         decode(&record.concat()).map(|sample| (sample.at, sample.tid, sample.what))
     };
-    for (state, in_interrupt) in [(0, false), (1, true), (2, true)] {
+    let interrupts = [None, Some(Interrupt::Soft), Some(Interrupt::Hard)];
+    for (state, interrupt) in (0..).zip(interrupts) {
         let what = What::Woken {
             by: 0x0080_0001,
-            in_interrupt,
-            is_timer: state == 2,
+            interrupt,
         };
         let waking = Some((1_000, 41, what));
         assert_eq!(record(state, IS_WAKING), waking);
@@ -81,9 +81,7 @@ fn wakings_have_their_waker() {
     let mut wakings = of(&mut scheduler, woken).into_iter();
     let mut waking = || {
         wakings.find_map(|sample| match sample.what {
-            What::Woken {
-                by, in_interrupt, ..
-            } => Some((by, in_interrupt)),
+            What::Woken { by, interrupt } => Some((by, interrupt.is_some())),
             _ => None,
         })
     };
@@ -125,9 +123,7 @@ fn senders_wake_their_receivers_on_the_same_machine() {
     let wakings = of(&mut scheduler, woken)
         .into_iter()
         .filter_map(|sample| match sample.what {
-            What::Woken {
-                by, in_interrupt, ..
-            } => Some((by, in_interrupt)),
+            What::Woken { by, interrupt } => Some((by, interrupt.is_some())),
             _ => None,
         });
     let by_sender = wakings.filter(|waking| *waking == (id(), false));
