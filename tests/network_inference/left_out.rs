@@ -16,6 +16,18 @@ fn data(ports: (u16, u16), payload: usize) -> Segment {
     }
 }
 
+/// Frames with times, 1 µs apart.
+fn timed(frames: impl IntoIterator<Item = Vec<u8>>) -> Vec<(u64, Vec<u8>)> {
+    let times = (1_700_000_000_000_000_000..).step_by(1000);
+    times.zip(frames).collect()
+}
+
+/// Imports a capture of these frames.
+fn import(scratch: &Scratch, timed: &[(u64, Vec<u8>)]) {
+    std::fs::write(scratch.join("x.pcap"), pcap(timed)).unwrap();
+    prints(scratch, &["import", "-q", "x.pcap"]);
+}
+
 /// Three hosts, of which two exchange nearly all data, and some datagrams. Traffic without a pattern gets no
 /// name, and traffic that was not analysed is reported.
 #[test]
@@ -36,12 +48,8 @@ fn answers_say_what_they_leave_out() {
         datagram(a, c, 100),
         datagram(a, c, 50),
     ];
-    let timed = frames.into_iter().enumerate();
-    let timed: Vec<_> = timed
-        .map(|(at, frame)| (1_700_000_000_000_000_000 + at as u64 * 1000, frame))
-        .collect();
-    std::fs::write(scratch.join("x.pcap"), pcap(&timed)).unwrap();
-    prints(&scratch, &["import", "-q", "x.pcap"]);
+    let timed = timed(frames);
+    import(&scratch, &timed);
     let said = prints(&scratch, &["network", "topology", "trace.db"]);
     assert!(
         said.starts_with("no pattern that has a name: 1 edge between 3 processes"),
@@ -141,9 +149,7 @@ fn hosts_with_two_kinds_of_addresses_have_captures_of_their_own() {
 fn answers_say_what_was_lost() {
     let scratch = Scratch::new();
     let frame = data((4000, 80), 10).frame([10, 0, 0, 1], [10, 0, 0, 2]);
-    let timed = [(1_700_000_000_000_000_000, frame)];
-    std::fs::write(scratch.join("x.pcap"), pcap(&timed)).unwrap();
-    prints(&scratch, &["import", "-q", "x.pcap"]);
+    import(&scratch, &timed([frame]));
     let questions = ["flows", "peers", "matrix", "overview"];
     for question in questions {
         let said = prints(&scratch, &["network", question, "trace.db"]);
@@ -184,8 +190,7 @@ fn connections_without_an_owner_are_said_to_be_left_out() {
         .into_iter()
         .map(|frame| (1_700_000_000_000_000_000, frame))
         .collect();
-    std::fs::write(scratch.join("x.pcap"), pcap(&timed)).unwrap();
-    prints(&scratch, &["import", "-q", "x.pcap"]);
+    import(&scratch, &timed);
     own_first_flow(
         &scratch,
         ("/usr/bin/client", "client"),
@@ -223,12 +228,7 @@ fn a_recorded_run_is_analysed_without_other_programs() {
         refused[0].frame(lo, lo),
         refused[1].frame(lo, lo),
     ];
-    let timed = frames.into_iter().enumerate();
-    let timed: Vec<_> = timed
-        .map(|(at, frame)| (1_700_000_000_000_000_000 + at as u64 * 1000, frame))
-        .collect();
-    std::fs::write(scratch.join("x.pcap"), pcap(&timed)).unwrap();
-    prints(&scratch, &["import", "-q", "x.pcap"]);
+    import(&scratch, &timed(frames));
     let client = ("/usr/bin/client", "client");
     own_first_flow(&scratch, client, ("/usr/bin/server", "server"));
     // Without a run the owners are those that a capture found, and nothing is left out for them.
@@ -258,7 +258,7 @@ fn a_recorded_run_is_analysed_without_other_programs() {
     ] {
         assert!(said.contains(part), "{part}: {said}");
     }
-    // A host that is asked for is analysed, whoever sent there.
+    // With `--host`, all that the host sent or got is analysed, of the run or not.
     let host = ["network", "matrix", "trace.db", "--host", "10.0.0.1"];
     let said = prints(&scratch, &[&host[..], &["--host", "10.0.0.2"]].concat());
     assert!(said.contains("900 B"), "{said}");
